@@ -269,7 +269,7 @@ impl Bounded {
         }
         let text = format!(
             "{}() would need about {:.1e} bytes, the memory limit of the session is {}",
-            self.name(),
+            self.name().trim_start_matches("__"),
             wanted,
             size(self.limit)
         );

@@ -380,7 +380,13 @@ fn steps(path: &str) -> Result<Vec<Step>> {
 fn step(rest: &str) -> Option<(Step, &str)> {
     if let Some(rest) = rest.strip_prefix('[') {
         let (number, after) = rest.split_once(']')?;
-        return Some((Step::Place(number.trim().parse().ok()?), after));
+        let number = number.trim();
+        // From the end, as in SQLite and DuckDB.
+        let number = number
+            .strip_prefix('#')
+            .filter(|number| number.starts_with('-'))
+            .unwrap_or(number);
+        return Some((Step::Place(number.parse().ok()?), after));
     }
     let rest = rest.strip_prefix('.')?;
     if let Some(quoted) = rest.strip_prefix('"') {

@@ -42,7 +42,9 @@ mod vectors;
 pub(super) mod years;
 
 pub(super) use self::simple::json_casts::{CAST as JSON_CAST, TRY_CAST as JSON_TRY_CAST};
-pub(super) use self::simple::json_rows::{COLUMNS as JSON_COLUMNS, OF_ROWS as JSON_ROWS};
+pub(super) use self::simple::json_rows::{
+    COLUMNS as JSON_COLUMNS, OF_ROWS as JSON_ROWS, ORDINALITY as JSON_ORDINALITY,
+};
 pub(super) use self::simple::json_texts::MARK as JSON_MARK;
 
 use datafusion::logical_expr::ScalarUDF;

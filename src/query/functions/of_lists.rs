@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, new_empty_array};
-use arrow::compute::{filter, is_null, nullif};
+use arrow::compute::{filter, is_null, nullif, or};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::{ScalarValue, internal_err, plan_err};
 use datafusion::error::Result;
@@ -21,13 +21,10 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::SessionContext;
 
+use super::simple::without_signs;
+
 /// The functions, their aggregates, and what these make.
-const OF_LISTS: [(&str, &str, &str); 14] = [
-    (
-        "list_approx_count_distinct",
-        "approx_distinct",
-        "About how many different elements a list has",
-    ),
+const OF_LISTS: [(&str, &str, &str); 13] = [
     (
         "list_bit_and",
         "bit_and",
@@ -222,6 +219,7 @@ impl OfLists {
         let made = match self.inner.groups_accumulator_supported(arguments()) {
             true => {
                 let (elements, rows) = elements(lists)?;
+                let elements = without_signs(&elements);
                 let mut groups = self.inner.create_groups_accumulator(arguments())?;
                 groups.update_batch(&[elements], &rows, None, lists.len())?;
                 groups.evaluate(EmitTo::All)?
@@ -230,7 +228,7 @@ impl OfLists {
                 let each = lists.iter().map(|list| {
                     let mut one = self.inner.accumulator(arguments())?;
                     if let Some(list) = list {
-                        one.update_batch(&[list])?;
+                        one.update_batch(&[without_signs(&list)])?;
                     }
                     one.evaluate()
                 });
@@ -241,10 +239,10 @@ impl OfLists {
                 }
             }
         };
-        Ok(match lists.null_count() {
-            0 => made,
-            _ => nullif(&made, &is_null(lists)?)?,
-        })
+        // Of no elements there is nothing, whatever the aggregate makes of no rows.
+        let empty = lists.offsets().lengths().map(|length| Some(length == 0));
+        let empty: BooleanArray = empty.collect();
+        Ok(nullif(&made, &or(&empty, &is_null(lists)?)?)?)
     }
 }
 

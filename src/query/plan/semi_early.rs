@@ -1,6 +1,6 @@
 //! Semi joins below inner joins.
 //!
-//! Comes in: a logical plan. Goes out: the same plan, in which a semi join whose keys are of one input of an inner join is done on that input: in one process where that has far fewer rows than the join. There the join tells the scans
+//! Comes in: a logical plan. Goes out: the same plan, in which a semi join whose keys are of one input of an inner join is done on that input: in one process where that input has far fewer rows than the join. In one process the join tells the scans
 //! below which rows it wants; between processes nobody does, and all rows would be joined, and sent, before most of them are dropped. Never here: anti joins, which drop little.
 
 use std::sync::Arc;
@@ -57,26 +57,38 @@ impl SemiEarly {
             Expr::Column(column) => Some(column.clone()),
             _ => None,
         });
-        match keys.collect::<Option<Vec<Column>>>().filter(|_| is_plain) {
-            Some(keys) => self.below(&semi.left, &keys, semi),
-            None => Ok(None),
-        }
+        let Some(keys) = keys.collect::<Option<Vec<Column>>>().filter(|_| is_plain) else {
+            return Ok(None);
+        };
+        let most_rows = match self {
+            #[cfg(feature = "distributed")]
+            Self::Anywhere => f64::INFINITY,
+            Self::OnSmall => match rows_of(&semi.left) {
+                Some(rows) => rows * SMALL,
+                None => return Ok(None),
+            },
+        };
+        Early { semi, most_rows }.below(&semi.left, &keys)
     }
+}
 
-    /// The left input with the semi join as far down as its keys come from one side of inner joins.
-    fn below(
-        &self,
-        plan: &LogicalPlan,
-        keys: &[Column],
-        semi: &Join,
-    ) -> Result<Option<LogicalPlan>> {
+/// A semi join that is done early.
+struct Early<'a> {
+    semi: &'a Join,
+    /// On inputs of so many rows at most.
+    most_rows: f64,
+}
+
+impl Early<'_> {
+    /// A plan with the semi join as far down as its keys come from one side of inner joins.
+    fn below(&self, plan: &LogicalPlan, keys: &[Column]) -> Result<Option<LogicalPlan>> {
         match plan {
             LogicalPlan::Projection(projection) => {
                 let inner = keys.iter().map(|key| through(projection, key));
                 let Some(inner) = inner.collect::<Option<Vec<Column>>>() else {
                     return Ok(None);
                 };
-                let Some(input) = self.below(&projection.input, &inner, semi)? else {
+                let Some(input) = self.below(&projection.input, &inner)? else {
                     return Ok(None);
                 };
                 let expressions = projection.expr.clone();
@@ -91,10 +103,9 @@ impl SemiEarly {
                     return Ok(None);
                 }
                 let side = if is_left { &join.left } else { &join.right };
-                let deeper = self.below(side, keys, semi)?;
-                let joined = match deeper {
+                let joined = match self.below(side, keys)? {
                     Some(deeper) => deeper,
-                    None if self.is_worth_it(side, semi) => on_input(side, keys, semi)?,
+                    None if self.is_worth_it(side) => on_input(side, keys, self.semi)?,
                     None => return Ok(None),
                 };
                 let mut join = join.clone();
@@ -108,18 +119,8 @@ impl SemiEarly {
         }
     }
 
-    /// Whether the semi join of an input costs less than that of the join.
-    fn is_worth_it(&self, input: &LogicalPlan, semi: &Join) -> bool {
-        match self {
-            #[cfg(feature = "distributed")]
-            Self::Anywhere => true,
-            Self::OnSmall => {
-                let (input, joined) = (rows_of(input), rows_of(&semi.left));
-                input
-                    .zip(joined)
-                    .is_some_and(|(input, joined)| input < joined * SMALL)
-            }
-        }
+    fn is_worth_it(&self, input: &LogicalPlan) -> bool {
+        self.most_rows.is_infinite() || rows_of(input).is_some_and(|rows| rows < self.most_rows)
     }
 }
 

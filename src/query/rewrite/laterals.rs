@@ -1,19 +1,20 @@
 //! Lists and queries in FROM that look at the tables before them.
 //!
-//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `t, generate_series(1, t.n)` as `t, unnest(generate_series(1, t.n))`, `json_each(t.j)` as lists side by side, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
+//! Comes in: a FROM clause, or a table of one. Goes out: `LATERAL unnest(l)` as UNNEST, `t, generate_series(1, t.n)` as `t, unnest(generate_series(1, t.n))`, `json_each(t.j)` as a query of the rows of a list, `unnest(l) WITH ORDINALITY` as `unnest(l, range(1, array_length(l) + 1))`, and `a, unnest(a.l) AS u(x) JOIN b` as `a CROSS JOIN unnest(a.l) AS u(x) JOIN b`: the engine knows none that begins a chain of joins. Never
 //! here: what they stand for (`plan/apply/each.rs`).
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, TableAlias,
-    TableAliasColumnDef, TableFactor, TableWithJoins, Value, visit_expressions,
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinConstraint, JoinOperator, SetExpr,
+    TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Value, visit_expressions,
 };
 
 use super::called::called;
+use super::pivot::query_of;
 use super::row_in::parsed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::functions::{JSON_COLUMNS, JSON_ROWS};
+use crate::query::functions::{JSON_COLUMNS, JSON_ORDINALITY, JSON_ROWS};
 
 /// Functions that are tables and lists.
 const SERIES: [&str; 2] = ["generate_series", "range"];
@@ -71,7 +72,7 @@ pub(super) fn with_places(factor: &mut TableFactor) -> Result<()> {
     let places = places_of(list);
     array_exprs.push(parsed(&places)?);
     *with_ordinality = false;
-    let alias = alias.get_or_insert_with(|| named("unnest"));
+    let alias = alias.get_or_insert_with(|| table_named("unnest"));
     let own = alias.name.clone();
     for name in [own, Ident::new("ordinality")]
         .into_iter()
@@ -99,6 +100,7 @@ fn series_beside(factor: &TableFactor) -> Option<String> {
             name,
             args: Some(given),
             with_ordinality,
+            sample: None,
             ..
         } if given.settings.is_none() => (name, &given.args, *with_ordinality),
         TableFactor::Function {
@@ -145,7 +147,7 @@ pub(super) fn series_as_lists(from: &mut [TableWithJoins]) -> Result<()> {
                 } => series_as_lists(std::slice::from_mut(table_with_joins.as_mut()))?,
                 factor => {
                     series_as_list(factor)?;
-                    json_as_lists(factor)?;
+                    json_as_query(factor)?;
                 }
             }
         }
@@ -153,34 +155,22 @@ pub(super) fn series_as_lists(from: &mut [TableWithJoins]) -> Result<()> {
     Ok(())
 }
 
-/// `json_each(j)` and `json_tree(j)` as the lists of their columns.
+/// `json_each(j)` and `json_tree(j)` as queries of the rows of a list.
 ///
 /// # Errors
 /// `Query` for a wrong number of arguments.
-fn json_as_lists(factor: &mut TableFactor) -> Result<()> {
-    let (name, arguments, alias, with_ordinality) = match factor {
-        TableFactor::Table {
-            name,
-            args: Some(given),
-            alias,
-            with_ordinality,
-            ..
-        } if given.settings.is_none() => (name, &given.args, alias, *with_ordinality),
-        TableFactor::Function {
-            name,
-            args,
-            alias,
-            with_ordinality,
-            ..
-        } => (name, &*args, alias, *with_ordinality),
-        _ => return Ok(()),
+fn json_as_query(factor: &mut TableFactor) -> Result<()> {
+    let Some(Called {
+        name,
+        arguments,
+        alias,
+        with_ordinality,
+    }) = Called::of(factor)
+    else {
+        return Ok(());
     };
-    let said = match name.0.as_slice() {
-        [part] => part.as_ident().map(|name| name.value.to_lowercase()),
-        _ => None,
-    };
-    let known = said.and_then(|said| JSON_ROWS.iter().find(|(known, _)| *known == said));
-    let Some((known, function)) = known else {
+    let mut all = JSON_ROWS.iter();
+    let Some((known, function)) = all.find(|(known, _)| name.eq_ignore_ascii_case(known)) else {
         return Ok(());
     };
     let values = arguments.iter().map(|argument| match argument {
@@ -190,38 +180,80 @@ fn json_as_lists(factor: &mut TableFactor) -> Result<()> {
     let values: Option<Vec<Expr>> = values.collect();
     let Some(values) = values.filter(|values| matches!(values.len(), 1 | 2)) else {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        let text = format!(
-            "{known} takes (json[, path]), got ({})",
-            arguments.join(", ")
-        );
+        let got = arguments.join(", ");
+        let text = format!("{known} takes (json[, path]), got ({got})");
         return Err(Error::new(ErrorKind::Query, text));
     };
-    let rows = called(function, values);
-    let column = |name: &str| {
-        let name = Expr::value(Value::SingleQuotedString(name.to_owned()));
-        called("get_field", [rows.clone(), name])
-    };
-    let mut array_exprs: Vec<Expr> = JSON_COLUMNS.iter().map(|name| column(name)).collect();
-    let mut names = JSON_COLUMNS.to_vec();
-    if with_ordinality {
-        let first = column("key");
-        array_exprs.push(parsed(&places_of(&first))?);
-        names.push("ordinality");
+    let names = JSON_COLUMNS.into_iter();
+    let names: Vec<&str> = names
+        .chain(with_ordinality.then_some(JSON_ORDINALITY))
+        .collect();
+    let column = |name: &&str| format!("get_field(__row, '{name}') AS \"{name}\"");
+    let columns: Vec<String> = names.iter().map(column).collect();
+    let text = format!(
+        "(SELECT {} FROM UNNEST(NULL) AS __rows(__row))",
+        columns.join(", ")
+    );
+    let mut subquery = query_of(&text)?;
+    if let SetExpr::Select(select) = subquery.body.as_mut()
+        && let Some(table) = select.from.first_mut()
+        && let TableFactor::UNNEST { array_exprs, .. } = &mut table.relation
+    {
+        *array_exprs = vec![called(function, values)];
     }
-    let mut alias = alias.take().unwrap_or_else(|| named(known));
-    for name in names.into_iter().skip(alias.columns.len()) {
-        alias
-            .columns
-            .push(column_named(Ident::with_quote('"', name)));
+    let mut alias = alias.take().unwrap_or_else(|| table_named(known));
+    if !alias.columns.is_empty() {
+        let others = names.into_iter().skip(alias.columns.len());
+        let others = others.map(|name| column_named(Ident::with_quote('"', name)));
+        alias.columns.extend(others);
     }
-    *factor = TableFactor::UNNEST {
+    *factor = TableFactor::Derived {
+        lateral: true,
+        subquery: Box::new(subquery),
         alias: Some(alias),
-        array_exprs,
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: false,
+        sample: None,
     };
     Ok(())
+}
+
+/// A function that is called in FROM. One of which a sample is taken is called in a query of its own first.
+struct Called<'a> {
+    name: String,
+    arguments: &'a [FunctionArg],
+    alias: &'a mut Option<TableAlias>,
+    with_ordinality: bool,
+}
+
+impl<'a> Called<'a> {
+    fn of(factor: &'a mut TableFactor) -> Option<Self> {
+        let (name, arguments, alias, with_ordinality) = match factor {
+            TableFactor::Table {
+                name,
+                args: Some(given),
+                alias,
+                with_ordinality,
+                sample: None,
+                ..
+            } if given.settings.is_none() => (name, &given.args, alias, *with_ordinality),
+            TableFactor::Function {
+                name,
+                args,
+                alias,
+                with_ordinality,
+                ..
+            } => (name, &*args, alias, *with_ordinality),
+            _ => return None,
+        };
+        match name.0.as_slice() {
+            [part] => Some(Self {
+                name: part.as_ident()?.value.clone(),
+                arguments,
+                alias,
+                with_ordinality,
+            }),
+            _ => None,
+        }
+    }
 }
 
 /// The numbers of the elements of a list.
@@ -230,7 +262,7 @@ fn places_of(list: &Expr) -> String {
 }
 
 /// The alias of a table that has none.
-fn named(name: &str) -> TableAlias {
+fn table_named(name: &str) -> TableAlias {
     TableAlias {
         explicit: true,
         name: Ident::new(name),
@@ -267,7 +299,7 @@ fn series_as_list(factor: &mut TableFactor) -> Result<()> {
     else {
         return Ok(());
     };
-    let own = || named(call.split('(').next().unwrap_or_default());
+    let own = || table_named(call.split('(').next().unwrap_or_default());
     let mut alias = alias.take().unwrap_or_else(own);
     if alias.columns.is_empty() {
         // As that of the table of constants.

@@ -26,11 +26,13 @@ const MAKERS: [&str; 8] = [
 ];
 
 /// Others whose values are JSON.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 8] = [
     "json",
     "json_extract",
     "json_extract_path",
     "json_get_json",
+    "json_merge_patch",
+    "json_structure",
     JSON_CAST,
     JSON_TRY_CAST,
 ];

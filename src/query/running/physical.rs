@@ -14,7 +14,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 
 use crate::query::cache::reads_grids_only;
-use crate::query::plan::repeated::made_once;
+use crate::query::plan::repeated::{is_volatile, made_once};
 use crate::query::rewrite::same_names::{Wanted, restored};
 
 /// A physical plan.
@@ -113,13 +113,25 @@ impl OwnPlans {
 }
 
 async fn planned(state: &SessionState, logical: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-    match made_once(state, logical)? {
-        None => state.create_physical_plan(logical).await,
-        Some(optimised) => {
-            let planner = state.query_planner();
-            planner.create_physical_plan(&optimised, state).await
-        }
+    match with_tables(state, logical).await {
+        Ok(Some(plan)) => Ok(plan),
+        // What the statement says twice may always be made twice, unless it would be something else each time.
+        Err(error) if is_volatile(logical)? => Err(error),
+        Ok(None) | Err(_) => state.create_physical_plan(logical).await,
     }
+}
+
+/// The plan in which what the statement says several times is made once.
+async fn with_tables(
+    state: &SessionState,
+    logical: &LogicalPlan,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(optimised) = made_once(state, logical)? else {
+        return Ok(None);
+    };
+    let planner = state.query_planner();
+    let plan = planner.create_physical_plan(&optimised, state).await?;
+    Ok(Some(plan))
 }
 
 /// Whether a plan has values of subqueries: a run that begins takes those away that another one looks at.

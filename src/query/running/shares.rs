@@ -99,7 +99,7 @@ impl Shares {
         self.peak_bytes
     }
 
-    /// Whether an operator that has so many bytes may have so many more within a limit.
+    /// Whether an operator, of which one reservation has so many bytes, may have so many more in it within a limit.
     pub(super) fn has_room(
         &self,
         limit: usize,
@@ -113,10 +113,13 @@ impl Shares {
             .saturating_sub(self.other_bytes)
             .min(limit - limit / 4);
         let equal = all / self.spilling.len().max(1);
-        let wanted = has.saturating_add(more);
         match operator.kind {
-            Kind::Lends => self.may_borrow(equal, operator, wanted),
-            _ => wanted <= equal,
+            Kind::Lends => {
+                let all = self.spilling.get(&operator.number);
+                let has = all.map_or(has, |(_, bytes)| *bytes);
+                self.may_borrow(equal, operator, has.saturating_add(more))
+            }
+            _ => has.saturating_add(more) <= equal,
         }
     }
 
@@ -191,6 +194,16 @@ mod tests {
         assert_eq!(most(&shares, limit, third), 800);
         assert_eq!(shares.used(), 150 * MIB);
         assert_eq!(shares.peak(), 750 * MIB);
+    }
+
+    #[test]
+    fn who_borrows_has_what_all_its_reservations_have() {
+        let (mut shares, operators) = operators(&[Kind::Lends; 4]);
+        let limit = 1600 * MIB;
+        shares.add(operators[0], 700 * MIB);
+        // Another reservation has nothing yet.
+        assert!(shares.has_room(limit, operators[0], (0, 50 * MIB)));
+        assert!(!shares.has_room(limit, operators[0], (0, 51 * MIB)));
     }
 
     #[test]

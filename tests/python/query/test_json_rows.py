@@ -60,6 +60,24 @@ def test_without_path_or_text_there_are_no_rows() -> None:
     assert pg.sql(text, t=table).to_arrow()["value"].to_pylist() == ["1"]
 
 
+def test_a_text_that_is_another_one_each_time_is_made_once() -> None:
+    text = "SELECT count(*) AS n FROM json_each('[' || random() || ']') AS e WHERE e.value = e.atom"
+    assert pg.Session().sql(text).to_arrow()["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("sample", ["TABLESAMPLE (2 ROWS)", "USING SAMPLE 2"])
+def test_a_sample_is_one_of_the_rows(sample: str) -> None:
+    text = f"SELECT count(*) AS n FROM json_each('[1, 2, 3]') {sample}"
+    assert pg.Session().sql(text).to_arrow()["n"].to_pylist() == [2]
+
+
+def test_they_stand_beside_joins() -> None:
+    tables = {"t": pa.table({"k": [1, 2], "j": ["[1, 2]", "[2]"]}), "u": pa.table({"k": [1, 2]})}
+    text = "SELECT t.k, e.value FROM t, json_each(t.j) AS e JOIN u ON u.k = e.value::BIGINT ORDER BY t.k, e.id"
+    found = pg.sql(text, **tables).to_arrow().to_pylist()
+    assert [(row["k"], row["value"]) for row in found] == [(1, "1"), (1, "2"), (2, "2")]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -84,13 +102,15 @@ def test_what_is_wrong_is_said(text: str, said: str) -> None:
     ],
 )
 def test_long_texts_are_refused_before_they_are_made(text: str) -> None:
-    """Each of a thousand values has a path of 100 kB; their lines begin far from the margin."""
+    """Each of a million values has a path of 100 kB, their lines begin far from the margin: nothing of that is made to find out."""
     deep = "[" * 100 + ",".join(["1"] * 100_000) + "]" * 100
-    table = {"pretty": deep, "tree": json.dumps({"k" * 100_000: list(range(1_000))})}
+    table = {"pretty": deep, "tree": json.dumps({"k" * 100_000: list(range(1_000_000))})}
     given = table["pretty" if "pretty" in text else "tree"]
     session = pg.Session(threads=2, memory_limit="16MB")
     session.register("t", pg.from_arrow(pa.table({"j": [given]})))
-    with pytest.raises(pg.errors.ResourcesExhaustedError, match="would need about"):
+    with pytest.raises(
+        pg.errors.ResourcesExhaustedError, match=r"^json_(pretty|tree)\(\) would need about"
+    ):
         session.sql(text).to_arrow()
     small = text.replace("FROM t", "FROM (SELECT '[1]' AS j) AS t")
     assert session.sql(small).to_arrow()["n"].to_pylist()[0] >= 1

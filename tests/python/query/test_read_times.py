@@ -69,6 +69,9 @@ def test_each_row_has_its_own_format() -> None:
         ("strptime('x', ['%Y', '%m'])", "the format '%Y' or '%m', got 'x'"),
         ("strptime('2013', '%Q')", "an unknown item in '%Q'"),
         ("try_strptime('2013', '')", "got nothing in ''"),
+        ("strptime('2013', []::VARCHAR[])", "at least one format"),
+        ("strptime('1913', '%C%y')", "a century or a quarter in '%C%y'"),
+        ("date_sub('day', TIME '10:00:00', DATE '2013-01-02')", "two points in time or two times"),
         ("strptime('1500', '%Y')", "1678 to 2261, got '1500'"),
         ("strptime('2013', 5)", "format of strptime must be a text or a list of texts, got Int64"),
         ("date_sub('fortnight', DATE '2013-01-01', DATE '2013-02-01')", "'fortnight'"),
@@ -95,6 +98,27 @@ def test_whole_parts_are_those_of_duckdb() -> None:
     text = f"SELECT {columns} FROM t"
     wanted = duckdb.sql(text, connection=registered(table)).to_arrow_table()
     assert pg.sql(text, t=table).to_arrow().to_pylist() == wanted.to_pylist()
+
+
+def test_hours_are_those_that_pass_and_days_those_of_clocks() -> None:
+    """On the tenth of March a day of New York had 23 hours."""
+    zone = pa.timestamp("us", "America/New_York")
+    begin, end = datetime.datetime(2013, 3, 10, 5), datetime.datetime(2013, 3, 11, 4)
+    table = pa.table({"a": pa.array([begin], zone), "b": pa.array([end], zone)})
+    text = "SELECT date_sub('day', a, b) AS day, date_sub('hour', a, b) AS hour, date_sub('second', b, a) AS second FROM t"
+    found = pg.sql(text, t=table).to_arrow().to_pylist()
+    assert found == [{"day": 1, "hour": 23, "second": -23 * 3600}]
+
+
+def test_a_list_of_formats_that_is_null_is_none() -> None:
+    """Also where it has elements behind the null."""
+    lists = pa.array([["%Y"], ["%Y"]])
+    masked = pa.ListArray.from_arrays(lists.offsets, lists.values, mask=pa.array([False, True]))
+    fixed = pa.FixedSizeListArray.from_arrays(lists.values, 1, mask=pa.array([False, True]))
+    for formats in [masked, fixed]:
+        table = pa.table({"t": ["2013", "2013"], "f": formats})
+        found = pg.sql("SELECT try_strptime(t, f) IS NULL AS n FROM t", t=table).to_arrow()
+        assert found["n"].to_pylist() == [False, True]
 
 
 def registered(table: pa.Table) -> duckdb.DuckDBPyConnection:

@@ -79,6 +79,17 @@ def test_set_operations_are_made_once(session: pg.Session) -> None:
         assert result.to_arrow()[0].to_pylist() == [199], text
 
 
+def test_what_cannot_be_shared_is_made_twice(session: pg.Session) -> None:
+    """Parts of a union have other types than they seem to have, and a condition goes below them."""
+    for operation in ["UNION", "EXCEPT"]:
+        text = (
+            "WITH s AS (SELECT DISTINCT k, CAST(v AS INTEGER) AS v FROM t WHERE v < 5), "
+            f"b AS ((SELECT k, v FROM s WHERE k IN (SELECT k FROM t) UNION ALL SELECT k, v FROM s) {operation} SELECT k, v FROM t WHERE v < 0) "
+            "SELECT k FROM b WHERE k <= (SELECT max(v) FROM b)"
+        )
+        assert sorted(session.sql(text).to_arrow()["k"].to_pylist()) == [0, 1, 2, 3, 4]
+
+
 def test_the_rows_that_are_scanned_are_counted_once(session: pg.Session) -> None:
     result = session.sql(GROUPS + "SELECT count(*) FROM n a JOIN n b ON a.k = b.k")
     result.to_arrow()
@@ -147,6 +158,10 @@ def test_a_query_of_with_that_gives_other_rows_each_time_is_one() -> None:
         "WITH r AS (SELECT k, random() AS x FROM t) SELECT count(*) = 400000 FROM (SELECT * FROM r INTERSECT ALL SELECT * FROM r)": True,
         "WITH f AS (SELECT v FROM t LIMIT 10) SELECT count(*) = 0 FROM (SELECT v FROM f EXCEPT ALL SELECT v FROM f)": True,
         "SELECT a.x = b.x FROM other a, other b": False,
+        "WITH r AS (SELECT k, random() AS x FROM t WHERE k IN (SELECT v FROM t WHERE v < 3)) SELECT count(*) = 12 FROM r a JOIN r b ON a.x = b.x": True,
+        "WITH r AS (SELECT random() AS x FROM t WHERE EXISTS (FROM t AS o WHERE o.v = t.v AND v < 3)) SELECT count(*) = 3 FROM r a JOIN r b ON a.x = b.x": True,
+        "WITH r AS (SELECT random() AS x, (SELECT max(v) FROM t) AS m FROM t LIMIT 5) SELECT count(*) = 5 FROM r a JOIN r b ON a.x = b.x AND a.m = b.m": True,
+        "WITH r AS (SELECT k, random() AS x FROM t WHERE v < 3) SELECT (SELECT sum(x) FROM r) = (SELECT sum(x) FROM r AS again)": True,
         "SELECT a.x = b.x FROM (SELECT random() AS x) a, (SELECT random() AS x) b": False,
     }
     for text, same in ask.items():

@@ -79,15 +79,30 @@ impl Part {
         }
     }
 
+    /// Whether it is as long as clocks show, and not as time that passes: where clocks are changed, a day has other hours.
+    fn is_of_clocks(self) -> bool {
+        match self {
+            Self::Months(_) => true,
+            Self::Microseconds(each) => each >= DAY,
+        }
+    }
+
     /// How many of them lie between two points.
-    fn number(self, begin: NaiveDateTime, end: NaiveDateTime) -> i64 {
+    ///
+    /// # Errors
+    /// `Query` where 64 bits have no room.
+    fn number(self, begin: NaiveDateTime, end: NaiveDateTime) -> Result<i64> {
         match self {
             Self::Microseconds(each) => {
-                let passed = end.signed_duration_since(begin);
-                // Of years that the engine has there are less than 64 bits.
-                passed.num_microseconds().unwrap_or(i64::MAX) / each
+                let passed = end.signed_duration_since(begin).num_microseconds();
+                let passed = passed.ok_or_else(|| {
+                    wrong(format!(
+                        "date_sub: {begin} and {end} are too far from each other"
+                    ))
+                })?;
+                Ok(passed / each)
             }
-            Self::Months(each) => months(begin, end) / each,
+            Self::Months(each) => Ok(months(begin, end) / each),
         }
     }
 }
@@ -125,11 +140,17 @@ fn returned(types: &[DataType]) -> Result<DataType> {
     let Some((_, moments)) = types.split_first() else {
         return internal_err!("date_sub of nothing");
     };
-    match moments.iter().find(|kind| moment(kind).is_none()) {
-        None => whole(types),
-        Some(other) => {
-            plan_err!("date_sub takes dates, timestamps and times of a day, got {other}")
+    if let Some(other) = moments.iter().find(|kind| moment(kind).is_none()) {
+        return plan_err!("date_sub takes dates, timestamps and times of a day, got {other}");
+    }
+    let is_time = |kind: &&DataType| matches!(kind, DataType::Time32(_) | DataType::Time64(_));
+    match moments {
+        [begin, end] if is_time(&begin) != is_time(&end) && !begin.is_null() && !end.is_null() => {
+            plan_err!(
+                "date_sub takes two points in time or two times of a day, got {begin} and {end}"
+            )
         }
+        _ => whole(types),
     }
 }
 
@@ -138,38 +159,67 @@ fn made(arrays: &[ArrayRef]) -> Result<ArrayRef> {
         return internal_err!("date_sub of {} columns", arrays.len());
     };
     let parts = parts.as_string_view();
-    let (begins, ends) = (moments(begins)?, moments(ends)?);
+    let (begins, ends) = (Moments::of(begins)?, Moments::of(ends)?);
     let mut known: Option<(&str, Part)> = None;
-    let both = begins.into_iter().zip(ends).enumerate();
-    let numbers = both.map(|(row, (begin, end))| {
-        let (true, Some(begin), Some(end)) = (parts.is_valid(row), begin, end) else {
+    let numbers = (0..parts.len()).map(|row| {
+        if parts.is_null(row) {
             return Ok(None);
-        };
+        }
         let name = parts.value(row);
         let part = match known {
             Some((before, part)) if before == name => part,
             _ => Part::of(name)?,
         };
         known = Some((name, part));
-        Ok(Some(part.number(begin, end)))
+        let both = begins.at(row, part).zip(ends.at(row, part));
+        both.map(|(begin, end)| part.number(begin, end)).transpose()
     });
     let numbers: Int64Array = numbers.collect::<Result<_>>()?;
     Ok(Arc::new(numbers))
 }
 
-/// What clocks show at points in time; times of a day are those of one day.
-fn moments(values: &ArrayRef) -> Result<Vec<Option<NaiveDateTime>>> {
-    let Some(kind) = moment(values.data_type()) else {
-        return internal_err!("a moment of {}", values.data_type());
-    };
-    let values = match values.data_type() {
-        DataType::Time32(_) | DataType::Time64(_) => {
-            let times = cast(values, &DataType::Time64(TimeUnit::Microsecond))?;
-            cast(&times, &DataType::Int64)?
-        }
-        _ => Arc::clone(values),
-    };
-    clocks(&cast(&values, &kind)?)
+/// Points in time; times of a day are those of one day.
+struct Moments {
+    /// What clocks show.
+    shown: Vec<Option<NaiveDateTime>>,
+    /// The same in UTC, where there is a zone.
+    instants: Option<Vec<Option<NaiveDateTime>>>,
+}
+
+impl Moments {
+    fn of(values: &ArrayRef) -> Result<Self> {
+        let Some(kind) = moment(values.data_type()) else {
+            return internal_err!("a moment of {}", values.data_type());
+        };
+        let values = match values.data_type() {
+            DataType::Time32(_) | DataType::Time64(_) => {
+                let times = cast(values, &DataType::Time64(TimeUnit::Microsecond))?;
+                cast(&times, &DataType::Int64)?
+            }
+            _ => Arc::clone(values),
+        };
+        let values = cast(&values, &kind)?;
+        let instants = match kind {
+            DataType::Timestamp(unit, Some(_)) => {
+                let utc = DataType::Timestamp(unit, Some(Arc::from("UTC")));
+                Some(clocks(&cast(&values, &utc)?)?)
+            }
+            _ => None,
+        };
+        Ok(Self {
+            shown: clocks(&values)?,
+            instants,
+        })
+    }
+
+    /// That of a row, as a part of time is counted.
+    fn at(&self, row: usize, part: Part) -> Option<NaiveDateTime> {
+        let moments = match &self.instants {
+            Some(instants) if !part.is_of_clocks() => instants,
+            _ => &self.shown,
+        };
+        moments.get(row).copied().flatten()
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Comes in: texts of JSON; keys and paths as of `->`. Goes out: names of types and texts as DuckDB has them. Never here: what lies at a path as it is (`functions/json.rs`), rows of what a text holds (`json_rows.rs`).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
@@ -51,7 +52,7 @@ pub(super) const ALL: &[Function] = &[
         least: 1,
         repeats: false,
         returned: text,
-        made: |arrays| of_values(arrays, |json| structure(json).text().map(Some)),
+        made: |arrays| of_values(arrays, |json| Kind::of(json).named().text().map(Some)),
     },
     Function {
         name: "json_merge_patch",
@@ -99,7 +100,7 @@ fn of_values(
         }
         let json = Json::read(texts.value(row))?;
         match json.at(path)? {
-            Some(found) => made(found.value),
+            Some(found) => made(found),
             None => Ok(None),
         }
     };
@@ -116,63 +117,88 @@ fn pretty(json: &Json) -> Result<String> {
     Ok(String::from_utf8(out).map_err(|error| wrong(error.to_string()))?)
 }
 
-/// The types of a value, with one for all elements of a list.
-fn structure(json: &Json) -> Json {
-    match json {
-        Json::List(values) => {
-            let kinds = values.iter().map(structure);
-            let kind = kinds.reduce(of_both);
-            Json::List(vec![kind.unwrap_or_else(|| named("NULL"))])
-        }
-        Json::Object(pairs) => {
-            let mut kinds = Vec::with_capacity(pairs.len());
-            for (key, value) in pairs {
-                add(&mut kinds, key, structure(value));
+/// The type of a value, with one for all elements of a list.
+#[derive(Debug)]
+enum Kind {
+    Named(&'static str),
+    List(Box<Kind>),
+    Object(Keys),
+}
+
+/// The types of the values of keys, in the order in which keys come.
+#[derive(Debug, Default)]
+struct Keys {
+    kinds: Vec<(String, Kind)>,
+    places: HashMap<String, usize>,
+}
+
+/// What nothing is known of.
+const NOTHING: Kind = Kind::Named("NULL");
+
+impl Kind {
+    fn of(json: &Json) -> Self {
+        match json {
+            Json::List(values) => {
+                let kinds = values.iter().map(Self::of);
+                Self::List(Box::new(kinds.reduce(Self::and).unwrap_or(NOTHING)))
             }
-            Json::Object(kinds)
-        }
-        other => named(other.type_name()),
-    }
-}
-
-fn named(kind: &str) -> Json {
-    Json::Text(kind.to_owned())
-}
-
-/// The type of a key, beside those that are known.
-fn add(kinds: &mut Vec<(String, Json)>, key: &str, kind: Json) {
-    match kinds.iter_mut().find(|(known, _)| known == key) {
-        Some((_, known)) => {
-            let before = std::mem::replace(known, Json::Null);
-            *known = of_both(before, kind);
-        }
-        None => kinds.push((key.to_owned(), kind)),
-    }
-}
-
-/// The type of values of two types.
-fn of_both(one: Json, other: Json) -> Json {
-    match (one, other) {
-        (Json::Text(kind), other) | (other, Json::Text(kind)) if kind == "NULL" => other,
-        (Json::List(one), Json::List(other)) => Json::List(
-            one.into_iter()
-                .chain(other)
-                .reduce(of_both)
-                .into_iter()
-                .collect(),
-        ),
-        (Json::Object(mut one), Json::Object(other)) => {
-            for (key, kind) in other {
-                add(&mut one, &key, kind);
+            Json::Object(pairs) => {
+                let mut keys = Keys::default();
+                for (key, value) in pairs {
+                    keys.add(key, Self::of(value));
+                }
+                Self::Object(keys)
             }
-            Json::Object(one)
+            other => Self::Named(other.type_name()),
         }
-        (Json::Text(one), Json::Text(other)) => named(of_both_names(&one, &other)),
-        _ => named("JSON"),
+    }
+
+    /// The type of values of two types.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Named("NULL"), other) | (other, Self::Named("NULL")) => other,
+            (Self::List(one), Self::List(other)) => Self::List(Box::new(one.and(*other))),
+            (Self::Object(mut one), Self::Object(other)) => {
+                for (key, kind) in other.kinds {
+                    one.add(&key, kind);
+                }
+                Self::Object(one)
+            }
+            (Self::Named(one), Self::Named(other)) => Self::Named(of_both(one, other)),
+            _ => Self::Named("JSON"),
+        }
+    }
+
+    /// As JSON.
+    fn named(self) -> Json {
+        match self {
+            Self::Named(name) => Json::Text(name.to_owned()),
+            Self::List(kind) => Json::List(vec![kind.named()]),
+            Self::Object(keys) => {
+                let kinds = keys.kinds.into_iter();
+                Json::Object(kinds.map(|(key, kind)| (key, kind.named())).collect())
+            }
+        }
     }
 }
 
-fn of_both_names<'a>(one: &'a str, other: &'a str) -> &'a str {
+impl Keys {
+    fn add(&mut self, key: &str, kind: Kind) {
+        let known = self.places.get(key);
+        match known.and_then(|place| self.kinds.get_mut(*place)) {
+            Some((_, known)) => {
+                let before = std::mem::replace(known, NOTHING);
+                *known = before.and(kind);
+            }
+            None => {
+                self.places.insert(key.to_owned(), self.kinds.len());
+                self.kinds.push((key.to_owned(), kind));
+            }
+        }
+    }
+}
+
+fn of_both(one: &'static str, other: &'static str) -> &'static str {
     const NUMBERS: [&str; 4] = ["UBIGINT", "BIGINT", "HUGEINT", "DOUBLE"];
     match (one, other) {
         (one, other) if one == other => one,
@@ -206,18 +232,26 @@ fn patched(target: Json, patch: Json) -> Json {
     let Json::Object(changes) = patch else {
         return patch;
     };
-    let mut pairs = match target {
-        Json::Object(pairs) => pairs,
+    let mut pairs: Vec<Option<(String, Json)>> = match target {
+        Json::Object(pairs) => pairs.into_iter().map(Some).collect(),
         _ => Vec::new(),
     };
+    let named = |(place, pair): (usize, &Option<(String, Json)>)| {
+        pair.as_ref().map(|(key, _)| (key.clone(), place))
+    };
+    // Of a key that comes twice the first counts.
+    let places = pairs.iter().enumerate().rev().filter_map(named);
+    let mut places: HashMap<String, usize> = places.collect();
     for (key, change) in changes {
-        let known = pairs.iter().position(|(known, _)| *known == key);
-        let before = known.map_or(Json::Null, |place| pairs.remove(place).1);
+        let known = places.remove(&key);
+        let before = known.and_then(|place| pairs.get_mut(place)?.take());
         if change != Json::Null {
-            pairs.push((key, patched(before, change)));
+            let before = before.map_or(Json::Null, |(_, value)| value);
+            places.insert(key.clone(), pairs.len());
+            pairs.push(Some((key, patched(before, change))));
         }
     }
-    Json::Object(pairs)
+    Json::Object(pairs.into_iter().flatten().collect())
 }
 
 /// How many bytes the lines of texts have at most.
@@ -282,7 +316,7 @@ mod tests {
             ("5", r#""UBIGINT""#),
         ] {
             let json = Json::read(text).unwrap();
-            assert_eq!(structure(&json).text().unwrap(), wanted, "{text}");
+            assert_eq!(Kind::of(&json).named().text().unwrap(), wanted, "{text}");
         }
     }
 

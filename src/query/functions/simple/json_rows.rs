@@ -1,20 +1,22 @@
 //! What a text of JSON holds, in a row each.
 //!
-//! Comes in: texts of JSON, a key or a path. Goes out: lists side by side, of what is in them (`json_each`) or anywhere in them (`json_tree`): key, value, type, and where it is, as DuckDB has them. Never here: how lists become rows (`rewrite/laterals.rs`).
+//! Comes in: texts of JSON, a key or a path. Goes out: lists of rows, of what is in them (`json_each`) or anywhere in them (`json_tree`): key, value, type, and where it is, as DuckDB has them. Never here: how lists become rows (`rewrite/laterals.rs`).
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, ListArray, StringViewBuilder, StructArray, UInt64Builder,
+    Array, ArrayRef, AsArray, Int64Builder, ListArray, StringViewBuilder, StructArray,
+    UInt64Builder,
 };
-use arrow::buffer::{NullBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::internal_err;
 use datafusion::error::Result;
 
 use super::json_texts::SECTION;
-use super::json_values::{Found, Json, Name};
+use super::json_values::{Json, Name};
 use super::{Function, Takes};
+use crate::query::functions::json::steps_of;
 
 /// The functions of lists, by those of rows, and how they are told to the engine.
 pub(in crate::query) const OF_ROWS: [(&str, &str); 2] = [("json_each", EACH), ("json_tree", TREE)];
@@ -27,108 +29,77 @@ pub(in crate::query) const COLUMNS: [&str; 8] = [
     "key", "value", "type", "atom", "id", "parent", "fullkey", "path",
 ];
 
+/// The column of `WITH ORDINALITY`.
+pub(in crate::query) const ORDINALITY: &str = "ordinality";
+
 pub(super) const ALL: &[Function] = &[
     Function {
         name: EACH,
         aliases: &[],
         section: SECTION,
-        about: "Lists of what is in a list or an object of JSON, at a key or a path; `FROM json_each(…)` makes rows of them.",
+        about: "A list of what is in a list or an object of JSON, at a key or a path; `FROM json_each(…)` makes rows of it.",
         takes: &[("json", Takes::Text), ("path", Takes::Text)],
         least: 1,
         repeats: false,
-        returned: |_| Ok(DataType::Struct(fields())),
-        made: |arrays| of_lists(arrays, each),
+        returned,
+        made: |arrays| of_rows(arrays, Depth::One),
     },
     Function {
         name: TREE,
         aliases: &[],
         section: SECTION,
-        about: "Lists of all values of a text of JSON, at a key or a path, itself the first; `FROM json_tree(…)` makes rows of them.",
+        about: "A list of all values of a text of JSON, at a key or a path, itself the first; `FROM json_tree(…)` makes rows of it.",
         takes: &[("json", Takes::Text), ("path", Takes::Text)],
         least: 1,
         repeats: false,
-        returned: |_| Ok(DataType::Struct(fields())),
-        made: |arrays| of_lists(arrays, tree),
+        returned,
+        made: |arrays| of_rows(arrays, Depth::All),
     },
 ];
 
-fn fields() -> Fields {
-    COLUMNS.iter().map(|name| field(name)).collect()
+fn returned(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::new_list(DataType::Struct(fields()), true))
 }
 
-fn field(name: &str) -> FieldRef {
-    let kind = match name {
-        "id" | "parent" => DataType::UInt64,
-        _ => DataType::Utf8View,
+fn fields() -> Fields {
+    let names = COLUMNS.into_iter().chain([ORDINALITY]);
+    let field = |name| {
+        let kind = match name {
+            "id" | "parent" => DataType::UInt64,
+            ORDINALITY => DataType::Int64,
+            _ => DataType::Utf8View,
+        };
+        Arc::new(Field::new(name, kind, true))
     };
-    let element = Arc::new(Field::new_list_field(kind, true));
-    Arc::new(Field::new(name, DataType::List(element), true))
+    names.map(field).collect()
+}
+
+/// Of which values there are rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// Of what is in a value, or of the value where nothing can be.
+    One,
+    /// Of a value, and of all that is in it.
+    All,
 }
 
 /// A value of which a row is made.
 struct Row<'a> {
     name: Option<Name<'a>>,
-    found: Found<'a>,
+    value: &'a Json,
+    /// Its place among all values and keys of the text, from 0.
+    number: u64,
     /// The number of what it is in, where that has a row, too.
     parent: Option<u64>,
-    /// Where that is.
-    path: String,
+    /// Where that is; of a value that is in none, where it is itself.
+    path: &'a str,
 }
 
-impl<'a> Row<'a> {
-    /// That of a value that is in no other one.
-    fn of_root(found: Found<'a>) -> Self {
-        Self {
-            name: None,
-            path: found.path.clone(),
-            found,
-            parent: None,
-        }
-    }
+/// What is done with each row.
+type Each<'a> = dyn FnMut(&Row<'_>) -> Result<()> + 'a;
 
-    /// Those of what is in a value.
-    fn within(found: &Found<'a>, parent: Option<u64>) -> impl Iterator<Item = Self> + use<'a> {
-        let path = found.path.clone();
-        found.within().map(move |(name, found)| Self {
-            name: Some(name),
-            found,
-            parent,
-            path: path.clone(),
-        })
-    }
-}
-
-/// The rows of a value: of what is in it, or of itself where nothing can be.
-fn each<'a>(found: Found<'a>, row: &mut dyn FnMut(&Row<'a>) -> Result<()>) -> Result<()> {
-    match found.value.is_nested() {
-        true => Row::within(&found, None).try_for_each(|within| row(&within)),
-        false => row(&Row::of_root(found)),
-    }
-}
-
-/// The rows of a value, and of all that is in it.
-fn tree<'a>(found: Found<'a>, row: &mut dyn FnMut(&Row<'a>) -> Result<()>) -> Result<()> {
-    let mut waiting = vec![Row::of_root(found)];
-    while let Some(next) = waiting.pop() {
-        row(&next)?;
-        let first = waiting.len();
-        waiting.extend(Row::within(&next.found, Some(next.found.number)));
-        if let Some(added) = waiting.get_mut(first..) {
-            added.reverse();
-        }
-    }
-    Ok(())
-}
-
-type Walk = for<'a> fn(Found<'a>, &mut dyn FnMut(&Row<'a>) -> Result<()>) -> Result<()>;
-
-/// Calls what takes rows for each of one text.
-fn walk(
-    arrays: &[ArrayRef],
-    place: usize,
-    walk: Walk,
-    row: &mut dyn FnMut(&Row<'_>) -> Result<()>,
-) -> Result<()> {
+/// Goes over the rows of a text.
+fn walk(arrays: &[ArrayRef], place: usize, depth: Depth, each: &mut Each<'_>) -> Result<()> {
     let (texts, paths) = match arrays {
         [texts] => (texts.as_string_view(), None),
         [texts, paths] => (texts.as_string_view(), Some(paths.as_string_view())),
@@ -143,34 +114,87 @@ fn walk(
         return Ok(());
     }
     let json = Json::read(texts.value(place))?;
-    match json.at(path)? {
-        Some(found) => walk(found, row),
-        None => Ok(()),
+    let (mut found, mut number, mut path_there) = (&json, 0, String::from("$"));
+    for step in steps_of(path)? {
+        let Some(place) = found.place_of(&step) else {
+            return Ok(());
+        };
+        let before = (0..place).filter_map(|place| found.within(place));
+        number += before
+            .map(|(name, value)| name.count() - 1 + value.count())
+            .sum::<u64>();
+        let Some((name, within)) = found.within(place) else {
+            return Ok(());
+        };
+        number += name.count();
+        name.add_to(&mut path_there);
+        found = within;
     }
+    if depth == Depth::All || !found.is_nested() {
+        each(&Row {
+            name: None,
+            value: found,
+            number,
+            parent: None,
+            path: &path_there,
+        })?;
+    }
+    walk_within((found, number), &mut path_there, depth, each)?;
+    Ok(())
 }
 
-/// Lists side by side, of the rows of each text.
-fn of_lists(arrays: &[ArrayRef], of: Walk) -> Result<ArrayRef> {
+/// Goes over the rows of what is in a value with a number. Gives the number of the last value that is in it.
+fn walk_within(
+    (value, mut number): (&Json, u64),
+    path: &mut String,
+    depth: Depth,
+    each: &mut Each<'_>,
+) -> Result<u64> {
+    let parent = (depth == Depth::All).then_some(number);
+    for (name, within) in (0..).map_while(|place| value.within(place)) {
+        number += name.count();
+        each(&Row {
+            name: Some(name),
+            value: within,
+            number,
+            parent,
+            path,
+        })?;
+        if depth == Depth::All && within.is_nested() {
+            let length = path.len();
+            name.add_to(path);
+            number = walk_within((within, number), path, depth, each)?;
+            path.truncate(length);
+        } else {
+            number += within.count() - 1;
+        }
+    }
+    Ok(number)
+}
+
+/// Lists of the rows of each text.
+fn of_rows(arrays: &[ArrayRef], depth: Depth) -> Result<ArrayRef> {
     let count = arrays.first().map_or(0, Array::len);
     let mut columns = Columns::default();
     let mut lengths = Vec::with_capacity(count);
     for place in 0..count {
         let mut length = 0;
-        walk(arrays, place, of, &mut |row| {
+        walk(arrays, place, depth, &mut |row| {
             length += 1;
-            columns.add(row)
+            columns.add(row, i64::try_from(length).unwrap_or(i64::MAX))
         })?;
         lengths.push(length);
     }
+    let columns = columns.finish();
+    let rows = StructArray::try_new(fields(), columns, None)?;
+    let element = Arc::new(Field::new_list_field(rows.data_type().clone(), true));
     let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
-    let lists = columns.finish().into_iter().map(|values| {
-        let element = Arc::new(Field::new_list_field(values.data_type().clone(), true));
-        let list = ListArray::try_new(element, offsets.clone(), values, None)?;
-        Ok(Arc::new(list) as ArrayRef)
-    });
-    let lists = lists.collect::<Result<Vec<_>>>()?;
-    let nulls: Option<NullBuffer> = None;
-    Ok(Arc::new(StructArray::try_new(fields(), lists, nulls)?))
+    Ok(Arc::new(ListArray::try_new(
+        element,
+        offsets,
+        Arc::new(rows),
+        None,
+    )?))
 }
 
 /// The values of all rows.
@@ -184,28 +208,32 @@ struct Columns {
     parents: UInt64Builder,
     full_keys: StringViewBuilder,
     paths: StringViewBuilder,
+    ordinalities: Int64Builder,
 }
 
 impl Columns {
-    fn add(&mut self, row: &Row<'_>) -> Result<()> {
-        let value = row.found.value;
-        let text = value.text()?;
-        let is_atom = !value.is_nested() && *value != Json::Null;
-        let key = row.name.map(Name::text);
-        self.keys.append_option(key);
+    fn add(&mut self, row: &Row<'_>, ordinality: i64) -> Result<()> {
+        let text = row.value.text()?;
+        let is_atom = !row.value.is_nested() && *row.value != Json::Null;
+        let mut full_key = row.path.to_owned();
+        if let Some(name) = row.name {
+            name.add_to(&mut full_key);
+        }
+        self.keys.append_option(row.name.map(Name::text));
         self.atoms.append_option(is_atom.then_some(&text));
         self.values.try_append_value(&text)?;
-        self.types.append_value(value.type_name());
-        self.ids.append_value(row.found.number);
+        self.types.append_value(row.value.type_name());
+        self.ids.append_value(row.number);
         self.parents.append_option(row.parent);
-        self.full_keys.try_append_value(&row.found.path)?;
-        self.paths.try_append_value(&row.path)?;
+        self.full_keys.try_append_value(&full_key)?;
+        self.paths.try_append_value(row.path)?;
+        self.ordinalities.append_value(ordinality);
         Ok(())
     }
 
-    /// In the order of [`COLUMNS`].
-    fn finish(mut self) -> [ArrayRef; 8] {
-        [
+    /// In the order of [`fields`].
+    fn finish(mut self) -> Vec<ArrayRef> {
+        vec![
             Arc::new(self.keys.finish()),
             Arc::new(self.values.finish()),
             Arc::new(self.types.finish()),
@@ -214,32 +242,41 @@ impl Columns {
             Arc::new(self.parents.finish()),
             Arc::new(self.full_keys.finish()),
             Arc::new(self.paths.finish()),
+            Arc::new(self.ordinalities.finish()),
         ]
     }
 }
 
-/// How many bytes the rows of texts have at most.
-pub(super) fn most_bytes(arrays: &[ArrayRef]) -> f64 {
-    let count = arrays.first().map_or(0, Array::len);
+/// How many bytes the rows of texts have at most, of each value in them or of all.
+pub(super) fn most_bytes_of_each(arrays: &[ArrayRef]) -> f64 {
+    most_bytes(arrays, Depth::One)
+}
+
+pub(super) fn most_bytes_of_tree(arrays: &[ArrayRef]) -> f64 {
+    most_bytes(arrays, Depth::All)
+}
+
+fn most_bytes(arrays: &[ArrayRef], depth: Depth) -> f64 {
     let mut bytes = 0.0;
-    for place in 0..count {
-        let walked = walk(arrays, place, tree, &mut |row| {
-            bytes += of_row(row)?;
+    for place in 0..arrays.first().map_or(0, Array::len) {
+        let walked = walk(arrays, place, depth, &mut |row| {
+            bytes += of_row(row);
             Ok(())
         });
-        // What is wrong is said when they are made.
+        // What is wrong is said when they are made, which ends there.
         if walked.is_err() {
-            return 0.0;
+            break;
         }
     }
     bytes
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn of_row(row: &Row<'_>) -> Result<f64> {
-    let texts = 2 * row.found.value.text()?.len() + 2 * row.found.path.len() + row.path.len();
-    // Six views, and two numbers.
-    Ok((texts + 6 * 16 + 2 * 8) as f64)
+fn of_row(row: &Row<'_>) -> f64 {
+    let name = row.name.map_or(0, Name::most_bytes);
+    let texts = 2 * row.value.most_bytes() + 2 * row.path.len() + 2 * name;
+    // Six views, and three numbers.
+    (texts + 6 * 16 + 3 * 8) as f64
 }
 
 #[cfg(test)]
@@ -248,54 +285,95 @@ mod tests {
 
     use super::*;
 
-    fn rows(text: &str, of: Walk) -> Vec<[String; 8]> {
+    fn rows(text: &str, path: &str, depth: Depth) -> Vec<Vec<String>> {
         let texts: ArrayRef = Arc::new(StringViewArray::from(vec![None, Some(text)]));
-        let lists = of_lists(&[Arc::clone(&texts)], of).unwrap();
-        let lists = lists.as_struct();
-        let columns = lists.columns().iter().map(|column| {
-            let column = column.as_list::<i32>();
-            assert_eq!(column.value_length(0), 0);
-            let values = arrow::compute::cast(&column.value(1), &DataType::Utf8).unwrap();
+        let paths: ArrayRef = Arc::new(StringViewArray::from(vec![path, path]));
+        let arguments = [texts, paths];
+        let lists = of_rows(&arguments, depth).unwrap();
+        let lists = lists.as_list::<i32>();
+        assert_eq!(lists.value_length(0), 0);
+        let found = lists.value(1);
+        let columns = found.as_struct().columns().iter().map(|values| {
+            let values = arrow::compute::cast(values, &DataType::Utf8).unwrap();
             let values = values.as_string::<i32>().iter();
             values
                 .map(|value| value.unwrap_or("-").to_owned())
                 .collect()
         });
         let columns: Vec<Vec<String>> = columns.collect();
-        let count = columns.first().unwrap().len();
-        let made: Vec<[String; 8]> = (0..count)
-            .map(|row| std::array::from_fn(|column| columns[column][row].clone()))
+        let made: Vec<Vec<String>> = (0..found.len())
+            .map(|row| columns.iter().map(|column| column[row].clone()).collect())
             .collect();
         let bytes: usize = made.iter().flatten().map(String::len).sum();
-        assert!(f64::from(u32::try_from(bytes).unwrap()) <= most_bytes(&[texts]));
+        let bytes = f64::from(u32::try_from(bytes).unwrap());
+        assert!(bytes <= most_bytes(&arguments, depth), "{text}");
         made
     }
 
     #[test]
+    fn one_wrong_text_does_not_hide_others() {
+        let long = format!("[{}0]", "0,".repeat(10_000));
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![long.as_str(), "x"]));
+        assert!(most_bytes(&[texts], Depth::One) > 1_000_000.0);
+    }
+
+    #[test]
     fn rows_say_what_is_where() {
-        let each_of = rows(r#"{"a":null,"b c":[1]}"#, each);
+        let each = rows(r#"{"a":null,"b c":[1]}"#, "$", Depth::One);
         assert_eq!(
-            each_of,
+            each,
             [
-                ["a", "null", "NULL", "-", "2", "-", "$.a", "$"],
-                ["b c", "[1]", "ARRAY", "-", "4", "-", "$.\"b c\"", "$"],
+                ["a", "null", "NULL", "-", "2", "-", "$.a", "$", "1"],
+                ["b c", "[1]", "ARRAY", "-", "4", "-", "$.\"b c\"", "$", "2"],
             ]
         );
+        let one = rows("5", "$", Depth::One);
+        assert_eq!(one, [["-", "5", "UBIGINT", "5", "0", "-", "$", "$", "1"]]);
+        assert!(rows("[]", "$", Depth::One).is_empty());
+        assert!(rows("[]", "$[0]", Depth::All).is_empty());
+        let tree = rows(r#"[[1],{"k":[]}]"#, "$", Depth::All);
         assert_eq!(
-            rows("5", each),
-            [["-", "5", "UBIGINT", "5", "0", "-", "$", "$"]]
-        );
-        let none: [[&str; 8]; 0] = [];
-        assert_eq!(rows("[]", each), none);
-        let tree_of = rows(r#"[[1],{"k":[]}]"#, tree);
-        assert_eq!(
-            tree_of,
+            tree,
             [
-                ["-", r#"[[1],{"k":[]}]"#, "ARRAY", "-", "0", "-", "$", "$"],
-                ["0", "[1]", "ARRAY", "-", "1", "0", "$[0]", "$"],
-                ["0", "1", "UBIGINT", "1", "2", "1", "$[0][0]", "$[0]"],
-                ["1", r#"{"k":[]}"#, "OBJECT", "-", "3", "0", "$[1]", "$"],
-                ["k", "[]", "ARRAY", "-", "5", "3", "$[1].k", "$[1]"],
+                [
+                    "-",
+                    r#"[[1],{"k":[]}]"#,
+                    "ARRAY",
+                    "-",
+                    "0",
+                    "-",
+                    "$",
+                    "$",
+                    "1"
+                ],
+                ["0", "[1]", "ARRAY", "-", "1", "0", "$[0]", "$", "2"],
+                ["0", "1", "UBIGINT", "1", "2", "1", "$[0][0]", "$[0]", "3"],
+                [
+                    "1",
+                    r#"{"k":[]}"#,
+                    "OBJECT",
+                    "-",
+                    "3",
+                    "0",
+                    "$[1]",
+                    "$",
+                    "4"
+                ],
+                ["k", "[]", "ARRAY", "-", "5", "3", "$[1].k", "$[1]", "5"],
+            ]
+        );
+        let within = rows(r#"{"a":[7,8],"b":[1,{"c":2}]}"#, "$.b", Depth::All);
+        let places: Vec<[&str; 3]> = within
+            .iter()
+            .map(|row| [row[4].as_str(), row[5].as_str(), row[6].as_str()])
+            .collect();
+        assert_eq!(
+            places,
+            [
+                ["6", "-", "$.b"],
+                ["7", "6", "$.b[0]"],
+                ["8", "6", "$.b[1]"],
+                ["10", "8", "$.b[1].c"],
             ]
         );
     }

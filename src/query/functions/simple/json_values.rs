@@ -52,95 +52,82 @@ impl Json {
         matches!(self, Self::List(_) | Self::Object(_))
     }
 
-    /// The value at a key or a path, and how many values and keys stand before it.
+    /// The value at a key or a path.
     ///
     /// # Errors
     /// `Query` for a path that cannot be read, `Unsupported` for one of several values.
-    pub(super) fn at(&self, path: &str) -> Result<Option<Found<'_>>> {
-        let mut found = Found {
-            value: self,
-            number: 0,
-            path: String::from("$"),
-        };
+    pub(super) fn at(&self, path: &str) -> Result<Option<&Self>> {
+        let mut found = self;
         for step in steps_of(path)? {
-            match found.into_step(&step) {
-                Some(next) => found = next,
+            match found.place_of(&step).and_then(|place| found.within(place)) {
+                Some((_, within)) => found = within,
                 None => return Ok(None),
             }
         }
         Ok(Some(found))
     }
 
+    /// The place of what a step names among what is in the value. Of a key that comes twice the first counts.
+    pub(super) fn place_of(&self, step: &Step) -> Option<usize> {
+        match (self, step) {
+            (Self::Object(pairs), Step::Key(key)) => {
+                pairs.iter().position(|(known, _)| known == key)
+            }
+            (Self::List(values), Step::Place(place)) => match usize::try_from(*place) {
+                Ok(place) => Some(place),
+                Err(_) => values
+                    .len()
+                    .checked_sub(usize::try_from(place.unsigned_abs()).ok()?),
+            },
+            _ => None,
+        }
+    }
+
+    /// What is in the value at a place, and its name there.
+    pub(super) fn within(&self, place: usize) -> Option<(Name<'_>, &Self)> {
+        match self {
+            Self::List(values) => Some((Name::Place(place), values.get(place)?)),
+            Self::Object(pairs) => {
+                let (key, value) = pairs.get(place)?;
+                Some((Name::Key(key), value))
+            }
+            _ => None,
+        }
+    }
+
     /// How many values and keys there are in it, with itself.
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         match self {
             Self::List(values) => 1 + values.iter().map(Self::count).sum::<u64>(),
             Self::Object(pairs) => {
-                1 + pairs
-                    .iter()
-                    .map(|(_, value)| 1 + value.count())
-                    .sum::<u64>()
+                let counts = pairs.iter().map(|(_, value)| 1 + value.count());
+                1 + counts.sum::<u64>()
             }
             _ => 1,
+        }
+    }
+
+    /// How many bytes its text has at most: a letter is written with six.
+    pub(super) fn most_bytes(&self) -> usize {
+        match self {
+            Self::Null | Self::Truth(_) | Self::Number(_) => 24,
+            Self::Text(text) => 6 * text.len() + 2,
+            Self::List(values) => {
+                2 + values
+                    .iter()
+                    .map(|value| 1 + value.most_bytes())
+                    .sum::<usize>()
+            }
+            Self::Object(pairs) => {
+                let each = |(key, value): &(String, Self)| 6 * key.len() + 4 + value.most_bytes();
+                2 + pairs.iter().map(each).sum::<usize>()
+            }
         }
     }
 
     /// The text of it, without spaces.
     pub(super) fn text(&self) -> Result<String> {
         Ok(serde_json::to_string(self).map_err(|error| wrong(error.to_string()))?)
-    }
-}
-
-/// A value within another.
-pub(super) struct Found<'a> {
-    pub(super) value: &'a Json,
-    /// Its place among all values and keys, from 0.
-    pub(super) number: u64,
-    /// Where it is: `$.key[0]`.
-    pub(super) path: String,
-}
-
-impl<'a> Found<'a> {
-    fn into_step(self, step: &Step) -> Option<Self> {
-        match (self.value, step) {
-            (Json::Object(_), Step::Key(key)) => {
-                let mut within = self.within();
-                within.find_map(|(name, found)| (name == Name::Key(key)).then_some(found))
-            }
-            (Json::List(values), Step::Place(place)) => {
-                let place = match usize::try_from(*place) {
-                    Ok(place) => place,
-                    Err(_) => values.len().checked_sub(usize::try_from(-place).ok()?)?,
-                };
-                self.within().nth(place).map(|(_, found)| found)
-            }
-            _ => None,
-        }
-    }
-
-    /// What is in it, and under which names.
-    pub(super) fn within(&self) -> impl Iterator<Item = (Name<'a>, Found<'a>)> + use<'a> {
-        let path = self.path.clone();
-        let (values, pairs): (&[Json], &[(String, Json)]) = match self.value {
-            Json::List(values) => (values, &[]),
-            Json::Object(pairs) => (&[], pairs),
-            _ => (&[], &[]),
-        };
-        let values = values.iter().enumerate();
-        let values = values.map(|(place, value)| (Name::Place(place), value));
-        let pairs = pairs.iter().map(|(key, value)| (Name::Key(key), value));
-        let mut number = self.number;
-        values.chain(pairs).map(move |(name, value)| {
-            // A key is a value, too.
-            number += if matches!(name, Name::Key(_)) { 2 } else { 1 };
-            let found = Found {
-                value,
-                number,
-                path: format!("{path}{}", name.step()),
-            };
-            number += value.count() - 1;
-            (name, found)
-        })
     }
 }
 
@@ -152,6 +139,14 @@ pub(super) enum Name<'a> {
 }
 
 impl Name<'_> {
+    /// How many values it stands for: a key is a value, too.
+    pub(super) fn count(self) -> u64 {
+        match self {
+            Self::Key(_) => 2,
+            Self::Place(_) => 1,
+        }
+    }
+
     pub(super) fn text(self) -> String {
         match self {
             Self::Key(key) => key.to_owned(),
@@ -159,26 +154,40 @@ impl Name<'_> {
         }
     }
 
-    /// As it stands in a path.
-    fn step(self) -> String {
+    /// Goes on with a path.
+    pub(super) fn add_to(self, path: &mut String) {
         match self {
-            Self::Place(place) => format!("[{place}]"),
-            Self::Key(key) if is_plain(key) => format!(".{key}"),
-            Self::Key(key) => {
-                let escaped = key.replace('\\', "\\\\").replace('"', "\\\"");
-                format!(".\"{escaped}\"")
+            Self::Place(place) => *path += &format!("[{place}]"),
+            Self::Key(key) if is_plain(key) => {
+                path.push('.');
+                *path += key;
             }
+            Self::Key(key) => {
+                *path += ".\"";
+                for letter in key.chars() {
+                    if matches!(letter, '"' | '\\') {
+                        path.push('\\');
+                    }
+                    path.push(letter);
+                }
+                path.push('"');
+            }
+        }
+    }
+
+    /// How many bytes that takes at most.
+    pub(super) fn most_bytes(self) -> usize {
+        match self {
+            Self::Place(_) => 22,
+            Self::Key(key) => 2 * key.len() + 3,
         }
     }
 }
 
 /// Whether a key may stand in a path without quotation marks.
 fn is_plain(key: &str) -> bool {
-    let is_letter = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
-    key.starts_with(is_letter)
-        && key
-            .chars()
-            .all(|letter| is_letter(letter) || letter.is_ascii_digit())
+    let is_one = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    key.starts_with(|letter: char| letter.is_ascii_alphabetic()) && key.chars().all(is_one)
 }
 
 impl TryFrom<JsonValue<'_>> for Json {
@@ -246,23 +255,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_found_by_paths_and_numbered_as_they_are_written() {
+    fn values_are_found_by_paths() {
         let json = Json::read(r#"{"a": 1, "b": [1, {"x y": null}], "b": 2}"#).unwrap();
-        for (path, number, shown, text) in [
-            ("$", 0, "$", r#"{"a":1,"b":[1,{"x y":null}],"b":2}"#),
-            ("a", 2, "$.a", "1"),
-            ("$.b[-1].\"x y\"", 8, "$.b[1].\"x y\"", "null"),
-            ("$.b[0]", 5, "$.b[0]", "1"),
+        for (path, text) in [
+            ("$", r#"{"a":1,"b":[1,{"x y":null}],"b":2}"#),
+            ("a", "1"),
+            ("$.b[-1].\"x y\"", "null"),
+            ("$.b[#-2]", "1"),
+            ("$.b[0]", "1"),
         ] {
             let found = json.at(path).unwrap().unwrap();
-            assert_eq!(
-                (found.number, found.path.as_str()),
-                (number, shown),
-                "{path}"
-            );
-            assert_eq!(found.value.text().unwrap(), text, "{path}");
+            assert_eq!(found.text().unwrap(), text, "{path}");
         }
-        for path in ["$.c", "$.b[2]", "$.b[-3]", "$.a.b", "$[0]", "c"] {
+        for path in [
+            "$.c",
+            "$.b[2]",
+            "$.b[-3]",
+            "$.b[-9223372036854775808]",
+            "$.a.b",
+            "$[0]",
+            "c",
+        ] {
             assert!(json.at(path).unwrap().is_none(), "{path}");
         }
         assert!(json.at("$.b[*]").is_err());

@@ -68,10 +68,11 @@ pub(super) fn that_grow() -> impl Iterator<Item = ScalarUDF> {
 }
 
 /// How many bytes the values of those have at most, by the function.
-pub(super) const MOST_BYTES: [(&[&str], fn(&[ArrayRef]) -> f64); 3] = [
+pub(super) const MOST_BYTES: [(&[&str], fn(&[ArrayRef]) -> f64); 4] = [
     (&["list_select", "array_select"], lists::most_bytes),
     (&["json_pretty"], json_parts::most_bytes),
-    (&[json_rows::EACH, json_rows::TREE], json_rows::most_bytes),
+    (&[json_rows::EACH], json_rows::most_bytes_of_each),
+    (&[json_rows::TREE], json_rows::most_bytes_of_tree),
 ];
 
 /// A wrong value.
@@ -101,7 +102,7 @@ fn truth(_: &[DataType]) -> Result<DataType> {
 }
 
 /// Neither zero nor what is no number has a sign when values are counted.
-fn without_signs(values: &ArrayRef) -> ArrayRef {
+pub(super) fn without_signs(values: &ArrayRef) -> ArrayRef {
     match values.data_type() {
         DataType::Float64 => {
             let values = values.as_primitive::<Float64Type>();

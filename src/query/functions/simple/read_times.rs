@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, TimestampNanosecondArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, StringViewArray, TimestampNanosecondArray,
+};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use chrono::format::{Item, Parsed, StrftimeItems, parse};
+use chrono::format::{Item, Numeric, Parsed, StrftimeItems, parse, parse_and_remainder};
 use chrono::{
     DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone, Weekday,
 };
@@ -71,30 +73,24 @@ fn moments(arrays: &[ArrayRef], is_strict: bool) -> Result<ArrayRef> {
     // Most rows have the formats of the row before.
     let mut known: (Vec<String>, Vec<Format>) = (Vec::new(), Vec::new());
     let mut of_row = |row: usize| {
-        let wanted = said.of_row(row)?;
-        if texts.is_null(row) || wanted.is_empty() {
+        let Some(wanted) = said.of_row(row)?.filter(|_| texts.is_valid(row)) else {
             return Ok(None);
-        }
+        };
         if known.0 != wanted {
             let read = wanted.iter().map(|format| Format::read(format));
-            known = (
-                wanted.iter().map(ToString::to_string).collect(),
-                read.collect::<Result<_>>()?,
-            );
+            let read = read.collect::<Result<_>>()?;
+            known = (wanted.iter().map(ToString::to_string).collect(), read);
         }
         let text = texts.value(row).trim();
-        match known.1.iter().find_map(|format| format.moment(text)) {
+        let found = known.1.iter().find_map(|format| format.moment(text));
+        let nanoseconds = found.and_then(|moment| moment.and_utc().timestamp_nanos_opt());
+        match found {
             None if is_strict => Err(unlike(text, &wanted).into()),
-            None => Ok(None),
-            Some(moment) => match moment.and_utc().timestamp_nanos_opt() {
-                None if is_strict => {
-                    let text = format!(
-                        "strptime makes timestamps of the years 1678 to 2261, got '{text}'"
-                    );
-                    Err(wrong(text).into())
-                }
-                nanoseconds => Ok(nanoseconds),
-            },
+            Some(_) if is_strict && nanoseconds.is_none() => Err(wrong(format!(
+                "strptime makes timestamps of the years 1678 to 2261, got '{text}'"
+            ))
+            .into()),
+            _ => Ok(nanoseconds),
         }
     };
     let moments = (0..texts.len()).map(&mut of_row);
@@ -115,49 +111,45 @@ fn unlike(text: &str, formats: &[&str]) -> Error {
 /// The formats of each row.
 enum Said {
     One(StringViewArray),
-    /// Those of each list, and where each ends.
-    Several(StringViewArray, Vec<i32>),
+    Several(ListArray),
 }
 
 impl Said {
     fn of(formats: &ArrayRef) -> Result<Self> {
-        let views = |texts: &ArrayRef| {
-            Ok::<_, arrow::error::ArrowError>(
-                cast(texts, &DataType::Utf8View)?.as_string_view().clone(),
-            )
-        };
-        if !formats.data_type().is_nested() {
-            return Ok(Self::One(views(formats)?));
-        }
-        let lists = cast(formats, &DataType::new_list(DataType::Utf8View, true))?;
-        let lists = lists.as_list::<i32>();
-        Ok(Self::Several(
-            views(lists.values())?,
-            lists.value_offsets().to_vec(),
-        ))
+        Ok(match formats.data_type().is_nested() {
+            false => Self::One(cast(formats, &DataType::Utf8View)?.as_string_view().clone()),
+            true => {
+                let lists = cast(formats, &DataType::new_list(DataType::Utf8View, true))?;
+                Self::Several(lists.as_list().clone())
+            }
+        })
     }
 
-    /// Those of one row; none where it is null.
-    fn of_row(&self, row: usize) -> Result<Vec<&str>> {
-        let (texts, range) = match self {
-            Self::One(texts) => (texts, row..row + 1),
-            Self::Several(texts, ends) => match ends.get(row..row + 2) {
-                Some([begin, end]) => {
-                    let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
-                    (texts, place(begin)..place(end))
-                }
-                _ => return internal_err!("formats of no row"),
-            },
+    /// Those of one row, but for those that are null; `None` where there is neither a format nor a list of them.
+    fn of_row(&self, row: usize) -> Result<Option<Vec<&str>>> {
+        let lists = match self {
+            Self::One(texts) => return Ok(texts.is_valid(row).then(|| vec![texts.value(row)])),
+            Self::Several(lists) if lists.is_null(row) => return Ok(None),
+            Self::Several(lists) => lists,
         };
-        let formats = range.filter(|place| texts.is_valid(*place));
-        Ok(formats.map(|place| texts.value(place)).collect())
+        let Some([begin, end]) = lists.value_offsets().get(row..row + 2) else {
+            return internal_err!("formats of no row");
+        };
+        if begin == end {
+            return Err(wrong("strptime takes at least one format, got []").into());
+        }
+        let place = |end: &i32| usize::try_from(*end).unwrap_or_default();
+        let texts = lists.values().as_string_view();
+        let formats = (place(begin)..place(end)).filter(|place| texts.is_valid(*place));
+        Ok(Some(formats.map(|place| texts.value(place)).collect()))
     }
 }
 
 /// A format, as it is read.
 struct Format {
-    /// Its items; several where fractions have no fixed number of digits.
-    spellings: Vec<Vec<Item<'static>>>,
+    before: Vec<Item<'static>>,
+    /// What comes after the digits of a part of a second, where it has such.
+    after: Option<Vec<Item<'static>>>,
     /// Whether the name of a zone comes last.
     has_zone: bool,
 }
@@ -165,51 +157,40 @@ struct Format {
 /// Parts of seconds, which the library takes for something else: microseconds, milliseconds and nanoseconds.
 const FRACTIONS: [&str; 3] = ["%f", "%g", "%n"];
 
+/// Two signs, which are one letter, while others are looked for.
+const SIGN: &str = "\u{0}";
+
 impl Format {
     /// # Errors
     /// `Query` for what is no format.
     fn read(format: &str) -> Result<Self> {
-        let unread = |what: &str| {
-            wrong(format!(
-                "strptime: the format must be such as '%Y-%m-%d %H:%M:%S', got {what} in '{format}'"
-            ))
+        let hidden = format.trim().replace("%%", SIGN);
+        let (plain, has_zone) = match hidden.strip_suffix("%Z") {
+            Some(before) => (before.trim_end(), true),
+            None => (hidden.as_str(), false),
         };
-        let (begin, has_zone) = match format.trim().strip_suffix("%Z") {
-            Some(begin) => (begin.trim_end(), true),
-            None => (format.trim(), false),
-        };
-        if begin.is_empty() {
-            return Err(unread("nothing").into());
+        if plain.is_empty() {
+            return Err(unread("nothing", format).into());
         }
-        // Two signs are one letter.
-        let hidden = begin.replace("%%", "\u{0}");
-        if hidden.contains("%Z") {
-            let error = unread("%Z before the end");
+        if plain.contains("%Z") {
+            let error = unread("%Z before the end", format);
             return Err(error
                 .with_hint("%z takes an offset such as +01:00 anywhere")
                 .into());
         }
-        let mut plain = hidden;
-        for fraction in FRACTIONS {
-            plain = plain.replace(&format!(".{fraction}"), "%.f");
-        }
-        let has_digits = FRACTIONS.iter().any(|fraction| plain.contains(fraction));
-        let digits: &[&str] = if has_digits {
-            &["%6f", "%3f", "%9f"]
-        } else {
-            &[""]
+        let fraction = FRACTIONS
+            .into_iter()
+            .find_map(|name| plain.split_once(name));
+        let (before, after) = match fraction {
+            Some((before, after)) => (before, Some(after)),
+            None => (plain, None),
         };
-        let spellings = digits.iter().map(|digits| {
-            let mut spelling = plain.clone();
-            for fraction in FRACTIONS {
-                spelling = spelling.replace(fraction, digits);
-            }
-            let spelling = spelling.replace('\u{0}', "%%");
-            let items = StrftimeItems::new(&spelling).parse_to_owned();
-            items.map_err(|_| unread("an unknown item").into())
-        });
+        if after.is_some_and(|after| FRACTIONS.iter().any(|name| after.contains(name))) {
+            return Err(unread("several parts of a second", format).into());
+        }
         Ok(Self {
-            spellings: spellings.collect::<Result<_>>()?,
+            before: items(before, format)?,
+            after: after.map(|after| items(after, format)).transpose()?,
             has_zone,
         })
     }
@@ -217,24 +198,76 @@ impl Format {
     /// The moment of a text that has the format.
     fn moment(&self, text: &str) -> Option<NaiveDateTime> {
         let (text, zone) = match self.has_zone {
-            true => text
-                .rsplit_once(' ')
-                .map(|(text, zone)| (text.trim_end(), Some(zone)))?,
+            true => {
+                let (text, zone) = text.rsplit_once(' ')?;
+                (text.trim_end(), Some(zone.parse::<Tz>().ok()?))
+            }
             false => (text, None),
         };
-        let of_items = |items: &Vec<Item<'static>>| {
-            let mut parsed = Parsed::new();
-            parse(&mut parsed, text, items.iter()).ok()?;
-            moment_of(&parsed)
-        };
-        let moment = self.spellings.iter().find_map(of_items)?;
-        match zone {
-            None => Some(moment),
-            Some(zone) => {
-                let zone: Tz = zone.parse().ok()?;
-                Some(zone.from_local_datetime(&moment).earliest()?.naive_utc())
+        let mut parsed = Parsed::new();
+        let rest = parse_and_remainder(&mut parsed, text, self.before.iter()).ok()?;
+        match &self.after {
+            None if rest.is_empty() => {}
+            None => return None,
+            Some(after) => {
+                let count = rest.bytes().take_while(u8::is_ascii_digit).count();
+                let (digits, rest) = rest.split_at(count.min(9));
+                let missing = u32::try_from(9 - digits.len()).ok()?;
+                let number: i64 = digits.parse().ok()?;
+                parsed.set_nanosecond(number * 10_i64.pow(missing)).ok()?;
+                parse(&mut parsed, rest, after.iter()).ok()?;
             }
         }
+        let moment = moment_of(&parsed)?;
+        match zone {
+            None => Some(moment),
+            Some(zone) => instant(moment, zone),
+        }
+    }
+}
+
+fn unread(what: &str, format: &str) -> Error {
+    wrong(format!(
+        "strptime: the format must be such as '%Y-%m-%d %H:%M:%S', got {what} in '{format}'"
+    ))
+}
+
+/// The items of a part of a format.
+///
+/// # Errors
+/// `Query` for items that there are not, and such as no moment is made of.
+fn items(part: &str, format: &str) -> Result<Vec<Item<'static>>> {
+    // Offsets may have no minutes.
+    let part = part.replace("%z", "%#z").replace(SIGN, "%%");
+    let items = StrftimeItems::new(&part).parse_to_owned();
+    let items = items.map_err(|_| unread("an unknown item", format))?;
+    let is_unused = |item: &Item<'_>| {
+        matches!(
+            item,
+            Item::Numeric(
+                Numeric::YearDiv100
+                    | Numeric::IsoYearDiv100
+                    | Numeric::IsoYearMod100
+                    | Numeric::Quarter,
+                _
+            )
+        )
+    };
+    match items.iter().any(is_unused) {
+        true => Err(unread("a century or a quarter", format).into()),
+        false => Ok(items),
+    }
+}
+
+/// When clocks of a zone show something, in UTC; of what they leave out, as if they had not been changed.
+fn instant(moment: NaiveDateTime, zone: Tz) -> Option<NaiveDateTime> {
+    let at = |moment: &NaiveDateTime| zone.from_local_datetime(moment).earliest();
+    let day = TimeDelta::days(1);
+    match at(&moment) {
+        Some(instant) => Some(instant.naive_utc()),
+        None => at(&moment.checked_sub_signed(day)?)?
+            .naive_utc()
+            .checked_add_signed(day),
     }
 }
 
@@ -244,8 +277,11 @@ fn moment_of(parsed: &Parsed) -> Option<NaiveDateTime> {
         let nanoseconds = parsed.nanosecond().unwrap_or_default();
         return Some(DateTime::from_timestamp(seconds, nanoseconds)?.naive_utc());
     }
-    let hour =
-        parsed.hour_div_12().unwrap_or_default() * 12 + parsed.hour_mod_12().unwrap_or_default();
+    let hour = match (parsed.hour_div_12(), parsed.hour_mod_12()) {
+        // Nobody says which half of the day it is.
+        (None, Some(0)) => 12,
+        (half, hour) => half.unwrap_or_default() * 12 + hour.unwrap_or_default(),
+    };
     let time = NaiveTime::from_hms_nano_opt(
         hour,
         parsed.minute().unwrap_or_default(),
@@ -266,29 +302,38 @@ fn day_of(parsed: &Parsed) -> Option<NaiveDate> {
         (None, Some(year)) => 2000 + year,
         (None, None) => 1900,
     };
-    let weekday = parsed.weekday();
-    if let Some(week) = parsed.isoweek() {
-        let year = parsed.isoyear().unwrap_or(year);
-        return NaiveDate::from_isoywd_opt(year, week, weekday.unwrap_or(Weekday::Mon));
+    if parsed.month().is_some() || parsed.day().is_some() {
+        return NaiveDate::from_ymd_opt(
+            year,
+            parsed.month().unwrap_or(1),
+            parsed.day().unwrap_or(1),
+        );
     }
     if let Some(day) = parsed.ordinal() {
         return NaiveDate::from_yo_opt(year, day);
     }
+    let weekday = parsed.weekday();
+    if parsed.isoweek().is_some() || parsed.isoyear().is_some() {
+        let year = parsed.isoyear().unwrap_or(year);
+        let week = parsed.isoweek().unwrap_or(1);
+        return NaiveDate::from_isoywd_opt(year, week, weekday.unwrap_or(Weekday::Mon));
+    }
+    let begin = NaiveDate::from_yo_opt(year, 1)?;
     let weeks = [
         (parsed.week_from_sun(), Weekday::Sun),
         (parsed.week_from_mon(), Weekday::Mon),
     ];
-    for (week, first) in weeks {
-        if let Some(week) = week {
-            let begin = NaiveDate::from_yo_opt(year, 1)?;
-            // The first week begins with the first such day.
-            let before = first.days_since(begin.weekday());
-            let within = weekday.unwrap_or(first).days_since(first);
-            let days = i64::from(before) + (i64::from(week) - 1) * 7 + i64::from(within);
-            return begin.checked_add_signed(TimeDelta::days(days));
-        }
-    }
-    NaiveDate::from_ymd_opt(year, parsed.month().unwrap_or(1), parsed.day().unwrap_or(1))
+    let counted = weeks
+        .into_iter()
+        .find_map(|(week, first)| Some((week?, first)));
+    let Some((week, first)) = counted else {
+        return Some(begin);
+    };
+    // The first week begins with the first such day.
+    let before = first.days_since(begin.weekday());
+    let within = weekday.unwrap_or(first).days_since(first);
+    let days = i64::from(before) + (i64::from(week) - 1) * 7 + i64::from(within);
+    begin.checked_add_signed(TimeDelta::days(days))
 }
 
 #[cfg(test)]
@@ -311,6 +356,8 @@ mod tests {
             ("12 AM", "%I %p", "1900-01-01 00:00:00"),
             ("12 pm", "%I %p", "1900-01-01 12:00:00"),
             ("3", "%I", "1900-01-01 03:00:00"),
+            ("12:30", "%I:%M", "1900-01-01 12:30:00"),
+            ("03:04:05+02", "%H:%M:%S%z", "1900-01-01 01:04:05"),
             ("69", "%y", "1969-01-01 00:00:00"),
             ("68", "%y", "2068-01-01 00:00:00"),
             ("2013 032", "%Y %j", "2013-02-01 00:00:00"),
@@ -332,6 +379,10 @@ mod tests {
                 "1900-01-01 03:04:05.123456",
             ),
             ("03:04:05,123", "%H:%M:%S,%f", "1900-01-01 03:04:05.123"),
+            ("03:04:05,5 h", "%H:%M:%S,%f h", "1900-01-01 03:04:05.500"),
+            ("2013 %Z", "%Y %%Z", "2013-01-01 00:00:00"),
+            ("2013", "%G", "2012-12-31 00:00:00"),
+            ("2013-03-15 10", "%Y-%m-%d %U", "2013-03-15 00:00:00"),
             (
                 "2013-01-02 03:04:05 +0230",
                 "%Y-%m-%d %H:%M:%S %z",
@@ -341,6 +392,11 @@ mod tests {
                 "2013-01-02 03:04:05 America/New_York",
                 "%Y-%m-%d %H:%M:%S %Z",
                 "2013-01-02 08:04:05",
+            ),
+            (
+                "2013-03-10 02:30 America/New_York",
+                "%Y-%m-%d %H:%M %Z",
+                "2013-03-10 07:30:00",
             ),
             (
                 "2013-01-02 03:04:05 UTC",
@@ -364,6 +420,8 @@ mod tests {
             ("10:11:60", "%H:%M:%S"),
             ("13 PM", "%I %p"),
             ("", "%Y"),
+            ("03:04:05.", "%H:%M:%S.%f"),
+            ("03:04:05", "%H:%M:%S.%f"),
             ("2013-01-02 03:04:05 Nowhere/Else", "%Y-%m-%d %H:%M:%S %Z"),
             ("2013-01-02", "%Y-%m-%d %Z"),
         ] {
@@ -373,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_no_format_is_refused() {
-        for format in ["", " ", "%Q", "%Z %Y", "%"] {
+        for format in ["", " ", "%Q", "%Z %Y", "%", "%C%y", "%f %n"] {
             assert!(Format::read(format).is_err(), "{format}");
         }
     }

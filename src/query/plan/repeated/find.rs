@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{JoinType, NullEquality, TableReference};
+use datafusion::common::{DFSchemaRef, JoinType, NullEquality, TableReference};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, SubqueryAlias};
 
@@ -45,11 +45,13 @@ impl Key {
             node.apply_expressions(|expression| {
                 is_volatile |= expression.is_volatile();
                 is_own &= !expression.exists(is_of_others)?;
-                Ok(continue_while(is_own))
+                Ok(continue_while(is_own || named.is_some()))
             })?;
             is_own &= !matches!(node, LogicalPlan::Subquery(_) | LogicalPlan::Statement(_));
-            Ok(continue_while(is_own))
+            // Those that give other rows each time may have subqueries.
+            Ok(continue_while(is_own || named.is_some()))
         })?;
+        let is_own = is_own || named.is_some() && is_volatile && is_closed(plan, &mut Vec::new())?;
         let query = match (named, is_volatile) {
             (Some(name), true) => Some(name),
             (None, true) => return Ok(None),
@@ -92,6 +94,44 @@ fn is_of_others(expression: &Expr) -> Result<bool> {
         expression,
         Expr::OuterReferenceColumn(..) | Expr::Placeholder(_)
     ))
+}
+
+/// Whether a plan needs nothing from around it but what the schemas around have.
+fn is_closed(plan: &LogicalPlan, around: &mut Vec<DFSchemaRef>) -> Result<bool> {
+    let mut is_closed_here = true;
+    plan.apply(|node| {
+        is_closed_here &= !matches!(node, LogicalPlan::Subquery(_) | LogicalPlan::Statement(_));
+        let inputs = node.inputs();
+        let schemas = inputs.iter().map(|input| Arc::clone(input.schema()));
+        let (before, schemas) = (around.len(), schemas.collect::<Vec<_>>());
+        node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                let subquery = match part {
+                    Expr::OuterReferenceColumn(_, column) => {
+                        is_closed_here &= around.iter().any(|schema| schema.has_column(column));
+                        None
+                    }
+                    Expr::Placeholder(_) => {
+                        is_closed_here = false;
+                        None
+                    }
+                    Expr::ScalarSubquery(subquery) => Some(subquery),
+                    Expr::InSubquery(within) => Some(&within.subquery),
+                    Expr::Exists(within) => Some(&within.subquery),
+                    Expr::SetComparison(within) => Some(&within.subquery),
+                    _ => None,
+                };
+                if let Some(subquery) = subquery {
+                    around.extend(schemas.iter().map(Arc::clone));
+                    is_closed_here &= is_closed(&subquery.subquery, around)?;
+                    around.truncate(before);
+                }
+                Ok(continue_while(is_closed_here))
+            })
+        })?;
+        Ok(continue_while(is_closed_here))
+    })?;
+    Ok(is_closed_here)
 }
 
 fn continue_while(wanted: bool) -> TreeNodeRecursion {

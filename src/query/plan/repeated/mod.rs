@@ -64,6 +64,25 @@ pub(in crate::query) fn made_once(
     Ok(None)
 }
 
+/// Whether a plan gives other rows each time, so that what stands in it twice has to be made once.
+///
+/// # Errors
+/// None of the user's.
+pub(in crate::query) fn is_volatile(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_volatile = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expression| {
+            is_volatile |= expression.is_volatile();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(match is_volatile {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(is_volatile)
+}
+
 /// Whether there is a table or a view of that name.
 fn is_table(state: &SessionState, name: &str) -> bool {
     let schema = state.schema_for_ref(TableReference::bare(name));
@@ -96,10 +115,11 @@ impl Tables {
 
     /// The node over plans that read tables. The distinct side of a set operation stays, by which it is known.
     fn below(&mut self, node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-        let is_set_operation = find::of_set_operation(&node).is_some();
-        let node = node.map_children(|child| match child {
-            LogicalPlan::Distinct(_) if is_set_operation => self.below(child),
-            child => Ok(Transformed::yes(self.replaced(child)?)),
+        // Of a set operation that is the first child.
+        let mut is_distinct_side = find::of_set_operation(&node).is_some();
+        let node = node.map_children(|child| match std::mem::take(&mut is_distinct_side) {
+            true => self.below(child),
+            false => Ok(Transformed::yes(self.replaced(child)?)),
         })?;
         let node = node.data;
         node.map_subqueries(|child| Ok(Transformed::yes(self.replaced(child)?)))

@@ -124,6 +124,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("list_aggr", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
     synonym("list_aggregate", SCALAR, &["list", "name"], "", "What an aggregate makes of the elements of a list: 'sum', 'avg', 'min', 'max', 'count', 'median', 'mode', 'stddev', 'variance', 'bool_and', 'bit_or', 'histogram' and others, or 'string_agg' with a separator."),
     synonym("list_apply", SCALAR, &[], "list_transform", "A list of what a lambda makes of each element."),
+    synonym("list_approx_count_distinct", SCALAR, &["list"], "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(array_distinct(list_filter(list, x -> x IS NOT NULL))), 0) AS BIGINT) END", "How many different elements a list has, without nulls; they are counted."),
     synonym("list_count", SCALAR, &["list"], "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(list_filter(list, x -> x IS NOT NULL)), 0) AS BIGINT) END", "How many elements of a list are not null."),
     synonym("list_first", SCALAR, &["list"], "array_element(list, 1)", "The first element of a list."),
     synonym("list_last", SCALAR, &["list"], "array_element(list, -1)", "The last element of a list."),
@@ -141,7 +142,7 @@ pub(in crate::query) const SYNONYMS: &[Synonym] = &[
     synonym("make_timestamp_ms", SCALAR, &["number"], "CAST(arrow_cast(CAST(number AS BIGINT), 'Timestamp(Millisecond, None)') AS TIMESTAMP)", "The timestamp so many milliseconds after 1970-01-01."),
     synonym("make_timestamp_ns", SCALAR, &["number"], "arrow_cast(CAST(number AS BIGINT), 'Timestamp(Nanosecond, None)')", "The timestamp so many nanoseconds after 1970-01-01."),
     synonym("map_contains", SCALAR, &["map", "key"], "array_has(map_keys(map), key)", "Whether a map has a key."),
-    synonym("map_contains_entry", SCALAR, &["map", "key", "value"], "array_has(map_extract(map, key), value)", "Whether a map has a key with a value."),
+    synonym("map_contains_entry", SCALAR, &["map", "key", "value"], "CASE WHEN map IS NOT NULL THEN array_has(map_extract(map, key), value) END", "Whether a map has a key with a value."),
     synonym("map_contains_value", SCALAR, &["map", "value"], "array_has(map_values(map), value)", "Whether a map has a value."),
     synonym("map_extract_value", SCALAR, &["map", "key"], "array_element(map_extract(map, key), 1)", "The value of a key of a map."),
     synonym("max_by", AGGREGATE, &["value", "by"], LATEST, "The value of a row with the largest `by`; rows where one of both is null are left out."),
@@ -225,7 +226,10 @@ const EARLIEST: &str =
 /// What an aggregate of a list stands for, by the name of the aggregate.
 pub(super) const OF_LIST: &[(&str, &str)] = &[
     ("any_value", "list_any_value(list)"),
-    ("approx_count_distinct", "list_approx_count_distinct(list)"),
+    (
+        "approx_count_distinct",
+        "CASE WHEN list IS NOT NULL THEN CAST(coalesce(array_length(array_distinct(list_filter(list, x -> x IS NOT NULL))), 0) AS BIGINT) END",
+    ),
     ("avg", "list_avg(list)"),
     ("bit_and", "list_bit_and(list)"),
     ("bit_or", "list_bit_or(list)"),
