@@ -178,16 +178,16 @@ impl Format {
                 .with_hint("%z takes an offset such as +01:00 anywhere")
                 .into());
         }
-        let fraction = FRACTIONS
-            .into_iter()
-            .find_map(|name| plain.split_once(name));
+        let counts = FRACTIONS.iter().map(|name| plain.matches(name).count());
+        if counts.sum::<usize>() > 1 {
+            return Err(unread("several parts of a second", format).into());
+        }
+        let mut fractions = FRACTIONS.into_iter();
+        let fraction = fractions.find_map(|name| plain.split_once(name));
         let (before, after) = match fraction {
             Some((before, after)) => (before, Some(after)),
             None => (plain, None),
         };
-        if after.is_some_and(|after| FRACTIONS.iter().any(|name| after.contains(name))) {
-            return Err(unread("several parts of a second", format).into());
-        }
         Ok(Self {
             before: items(before, format)?,
             after: after.map(|after| items(after, format)).transpose()?,
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_no_format_is_refused() {
-        for format in ["", " ", "%Q", "%Z %Y", "%", "%C%y", "%f %n"] {
+        for format in ["", " ", "%Q", "%Z %Y", "%", "%C%y", "%f %n", "%n %f"] {
             assert!(Format::read(format).is_err(), "{format}");
         }
     }
