@@ -113,31 +113,30 @@ impl Shares {
             .saturating_sub(self.other_bytes)
             .min(limit - limit / 4);
         let equal = all / self.spilling.len().max(1);
+        let wanted = has.saturating_add(more);
         match operator.kind {
             Kind::Lends => {
-                let all = self.spilling.get(&operator.number);
-                let has = all.map_or(has, |(_, bytes)| *bytes);
-                self.may_borrow(equal, operator, has.saturating_add(more))
+                let own = (equal / 2).max(equal.min(OWN_BYTES));
+                // What it merges of files has room beside what it holds, as of any operator.
+                wanted <= own || self.may_borrow(equal - own, own, operator, more)
             }
-            _ => has.saturating_add(more) <= equal,
+            _ => wanted <= equal,
         }
     }
 
-    /// Whether one of those that lend may have so many bytes, where the part of each is so large.
-    fn may_borrow(&self, equal: usize, operator: Operator, wanted: usize) -> bool {
-        let own = (equal / 2).max(equal.min(OWN_BYTES));
-        if wanted <= own {
-            return true;
-        }
+    /// Whether one of those that lend, each of them so much and having so much for itself, may have more in all.
+    fn may_borrow(&self, lent: usize, own: usize, operator: Operator, more: usize) -> bool {
+        let all = self.spilling.get(&operator.number);
+        let wanted = all.map_or(0, |(_, bytes)| *bytes).saturating_add(more);
         let (mut to_borrow, mut borrowed) = (0_usize, 0_usize);
         for (number, (kind, bytes)) in &self.spilling {
             if *kind == Kind::Lends {
-                to_borrow += equal - own;
+                to_borrow += lent;
                 let is_other = *number != operator.number;
                 borrowed += bytes.saturating_sub(own) * usize::from(is_other);
             }
         }
-        borrowed.saturating_add(wanted - own) <= to_borrow
+        borrowed.saturating_add(wanted.saturating_sub(own)) <= to_borrow
     }
 }
 
@@ -201,9 +200,11 @@ mod tests {
         let (mut shares, operators) = operators(&[Kind::Lends; 4]);
         let limit = 1600 * MIB;
         shares.add(operators[0], 700 * MIB);
-        // Another reservation has nothing yet.
-        assert!(shares.has_room(limit, operators[0], (0, 50 * MIB)));
-        assert!(!shares.has_room(limit, operators[0], (0, 51 * MIB)));
+        assert!(shares.has_room(limit, operators[0], (700 * MIB, 50 * MIB)));
+        assert!(!shares.has_room(limit, operators[0], (700 * MIB, 51 * MIB)));
+        // Another reservation has nothing yet: there is room for what is its own, and no more.
+        assert!(shares.has_room(limit, operators[0], (0, 150 * MIB)));
+        assert!(!shares.has_room(limit, operators[0], (0, 151 * MIB)));
     }
 
     #[test]
